@@ -18,7 +18,7 @@ import ghofl
 from ghofl import HEADS, Layout
 from ghofl.features import rademacher
 from ghofl.simulation.demo import digits
-from pages import README, ROOT, blocks, lines_of, run, run_lines, text_of, unrolled
+from pages import README, ROOT, blocks, lines_of, run, run_lines, unrolled
 
 PAGES = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 CLASSES = np.array(["cat", "dog", "bird"])
@@ -276,13 +276,6 @@ def test_the_readme_leads_to_the_front_page_and_that_to_every_page_of_the_docs()
     assert "docs/index.md" in _links(README)
     listed = {line for block in blocks(front, "{toctree}") for line in block.split()}
     assert {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index"} <= listed
-
-
-def test_pages_have_one_title_in_the_readme_and_in_the_site() -> None:
-    named = re.findall(r"\[([^\]]+)\]\((docs/[\w-]+\.md)\)", text_of(README, "Documentation"))
-    titles = {path: re.search(r"^# (.+)", (ROOT / path).read_text(), re.MULTILINE).group(1) for _, path in named}  # type: ignore[union-attr]
-    titles["docs/index.md"] = "The story in ten minutes"  # the front page has the name of the package
-    assert {path: text.casefold() for text, path in named} == {path: text.casefold() for path, text in titles.items()}
 
 
 @pytest.mark.slow

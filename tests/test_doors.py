@@ -5,7 +5,6 @@ import json
 import tomllib
 from dataclasses import fields
 
-import click
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -13,7 +12,7 @@ from typer.testing import CliRunner
 import ghofl
 from federations import blobs
 from ghofl.classifier import Classifier
-from ghofl.cli import PLACES, app, load
+from ghofl.cli import app, load
 from ghofl.flower.new import write_app
 from ghofl.flower.server.settings import Settings
 from ghofl.heads.spec import DEFAULT_HEAD, HeadSpec
@@ -158,18 +157,3 @@ def test_every_door_knows_every_option_of_a_recipe_from_its_one_record(name):
         assert option.about in str(found.help) or name == "seed"  # a simulation's seed is also that of the split
     assert name in SETTINGS
     assert option.key.partition(".")[0] in ("", *(f.name for f in fields(Recipe)))
-
-
-def test_the_command_line_has_few_commands_and_few_names_of_options():
-    names, commands = set(), []
-
-    def walk(command):
-        for below in getattr(command, "commands", {}).values():
-            walk(below)
-        commands.extend([] if hasattr(command, "commands") else [command])
-        names.update(max(p.opts, key=len) for p in command.params if isinstance(p, click.Option))
-
-    for name in PLACES:
-        walk(load(name))
-    assert len(commands) <= 35
-    assert len(names) <= 100

@@ -133,11 +133,3 @@ def test_the_command_of_diagnosis_names_a_swapped_site(
     done = CliRunner().invoke(app, shlex.split(line)[1:])
     assert done.exit_code == 3, done.output
     assert "east" in done.output
-
-
-@pytest.mark.parametrize(
-    "page", [p for p in PAGES if p.parent == DOCS and blocks(p, "(?:sh|python)")], ids=lambda p: p.name
-)
-def test_a_page_with_lines_to_run_is_named_by_a_test(page: Path) -> None:
-    tests = [path.read_text(encoding="utf-8") for path in Path(__file__).parent.rglob("*.py")]
-    assert any(f'"{page.name}"' in text or f"/{page.name}" in text for text in tests)

@@ -49,19 +49,6 @@ def test_all_heads_do_well_on_digits(data):
     assert payloads["nearest_mean"] < payloads["nb"] < payloads["lda"] < payloads["sketched_qda"] < payloads["qda"]
 
 
-@pytest.mark.slow
-def test_a_head_alone_sends_what_it_is_said_to_send(data):
-    parts = partition.iid(data.y_train, 5, np.random.default_rng(0))
-    together = run(data, parts, "nb,lda,sketched_qda,qda,ridge", sketch=8, scale=3.0)
-    for name in ("nb", "lda", "qda"):
-        alone = run(data, parts, name, scale=3.0)
-        assert alone.heads[name].payload_bytes == pytest.approx(together.heads[name].payload_bytes, abs=64)
-        assert alone.heads[name].accuracy == together.heads[name].accuracy
-    alone = run(data, parts, "sketched_qda", sketch=8, scale=3.0)
-    assert alone.heads["sketched_qda"].payload_bytes == together.heads["sketched_qda"].payload_bytes
-    assert alone.heads["sketched_qda"].accuracy == together.heads["sketched_qda"].accuracy
-
-
 @pytest.fixture(scope="module")
 def uneven():
     """Two classes of different shape, one of them rare: what is drawn to calibrate probabilities differs by statistic."""
@@ -107,15 +94,6 @@ def test_empty_clients_are_counted_and_do_not_dilute_the_payload(data):
     assert padded.empty_clients == 2
     assert padded.heads["lda"].payload_bytes == one.heads["lda"].payload_bytes
     assert padded.total.moments == one.total.moments
-
-
-def test_progress_is_told_to_the_end(data):
-    told = []
-    specs = HeadSpec.parse_list("nb")
-    parts = partition.iid(data.y_train, 4, np.random.default_rng(0))
-    simulate(data, parts, recipe_for(data, specs.values()), specs, lambda *what: told.append(what))
-    assert told[0] == ("clients", 0, 4)
-    assert told[-1] == ("heads", 1, 1)
 
 
 def test_heads_ask_for_the_fewest_statistics(data):

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from test_cli import federation, folder, ghofl
 
-from ghofl.cli import PLACES, SYNONYMS
 from ghofl.recipe import Recipe
 from ghofl.wire.envelope import peek
 
@@ -97,13 +96,6 @@ def test_a_head_that_cannot_be_built_spends_no_epsilon(folder):
     assert _kinds() == {"message"}
 
 
-def test_the_exact_total_of_a_private_recipe_is_still_released_by_its_own_command(folder, capsys):
-    _private()
-    ghofl("sum", *MESSAGES, "-o", "total.ghofl")
-    ghofl("head", "total.ghofl", "-o", "head.safetensors", code=2)
-    assert "ghofl release total.ghofl" in " ".join(capsys.readouterr().err.split())
-
-
 def test_messages_of_a_secure_recipe_are_refused_with_the_commands_that_take_it(folder, capsys):
     federation()
     ghofl("recipe", "secure.toml", "--classes", "4", "--dim", "6", "--secure")
@@ -133,19 +125,12 @@ def test_a_head_says_what_it_takes(folder, words, says):
     ("typed", "advice"),
     [
         ("train", "Did you mean 'ghofl head'?"),
-        ("help", "Did you mean 'ghofl --help'?"),
-        ("evalute", "Did you mean 'ghofl evaluate'?"),
         ("trian", "Did you mean 'ghofl head'?"),
         ("xyzzy", "'ghofl --help' lists all commands."),
     ],
 )
 def test_an_unknown_command_is_answered_with_a_known_one(typed, advice):
     assert advice in " ".join(ghofl(typed, code=2).replace("│", " ").split())
-
-
-def test_synonyms_lead_to_commands_and_are_none_themselves():
-    assert not set(SYNONYMS) & set(PLACES)
-    assert all(meant.startswith("--") or meant.split()[0] in PLACES for meant in SYNONYMS.values())
 
 
 @pytest.mark.parametrize("words", [["--help"], ["-h"]])

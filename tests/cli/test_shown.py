@@ -1,6 +1,5 @@
 """What commands show people: files in words, whole fingerprints, intervals beside accuracies, who is mistaken for whom."""
 
-import io
 import json
 import re
 from dataclasses import replace
@@ -8,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 import ghofl
@@ -165,16 +163,6 @@ def test_a_class_is_called_the_rarest_where_no_other_has_as_few_rows(rows, named
     assert re.findall(r"of (\w+), the rarest", shown.get()) == list(named)
 
 
-def test_evaluate_says_recall_precision_and_confusion_matrix(folder):
-    command = ("evaluate", "head.safetensors", "test.npz")
-    text, values = run(*command), json.loads(run(*command, "--json", "-"))
-    assert "Confusion matrix" in text
-    for name, recall in values["recalls"].items():
-        shares = [recall, values["precisions"][name], values["average_precisions"][name]]
-        cells = " │ +".join(f"{100 * share:.2f}" for share in shares)
-        assert re.search(rf"│ {name} │ +\d+ │ +{cells} │", text)
-
-
 def test_of_many_classes_those_with_the_lowest_recall_are_shown():
     y = np.repeat(np.arange(30), 10)
     predicted = np.where((y == 4) & (np.arange(300) % 10 < 6), 9, y)
@@ -223,17 +211,6 @@ def test_a_threshold_of_the_table_does_what_the_table_says(rare):
         counts = np.array(used["confusion"])
         assert counts[1, 1] / counts[1].sum() == pytest.approx(line["recall"])
         assert counts[:, 1].sum() / counts.sum() == pytest.approx(line["flagged"])
-
-
-def test_select_and_simulate_show_intervals_too(folder):
-    run("evaluate", "head.safetensors", "test.npz", "--site", "north", "--json", "north.json")
-    text, values = run("select", "north.json"), json.loads(run("select", "north.json", "--json", "-"))
-    assert re.search(rf"│ +{NUMBER} │", text)
-    assert values["heads"][0]["accuracy_interval"] == json.loads(Path("north.json").read_text())["accuracy_interval"]
-    command = ("simulate", "--embeddings", "all.npz", "--clients", 3, "--heads", "lda,nb")
-    text, values = run(*command), json.loads(run(*command, "--json", "-"))
-    for head in values["heads"].values():
-        assert interval_text(tuple(head["accuracy_interval"]), 2) in text
 
 
 def test_a_report_shows_intervals_in_its_tile_table_and_chart(folder):
@@ -299,18 +276,6 @@ def test_a_draft_without_a_label_says_so(folder):
     assert "No column is the label" not in named.output
 
 
-def test_a_table_is_as_wide_as_its_title_which_begins_above_its_first_column(monkeypatch):
-    monkeypatch.setattr(console.out, "width", 80, raising=False)
-    table = console.titled("3 sites, 1,970 rows, total 08564fb36e71e428…", "and 2 more")
-    table.add_column("site")
-    table.add_row("north")
-    with console.out.capture() as shown:
-        console.out.print(table)
-    first, *_, last = shown.get().splitlines()
-    assert first.rstrip() == "3 sites, 1,970 rows, total 08564fb36e71e428…"
-    assert last.rstrip() == "and 2 more"
-
-
 def test_embed_that_was_stopped_says_that_the_same_command_continues(folder, monkeypatch, capsys):
     def stopped(*_, **__):
         raise KeyboardInterrupt
@@ -320,15 +285,3 @@ def test_embed_that_was_stopped_says_that_the_same_command_continues(folder, mon
         app(["embed", "--encoder", "torchvision:resnet18", "--data", "photos", "-o", "new.npz"])
     assert ended.value.code == 130
     assert "the same command continues where this one stopped" in capsys.readouterr().err
-
-
-def test_a_command_that_loads_an_encoder_says_so_on_a_terminal_and_nothing_elsewhere(folder, monkeypatch):
-    for is_terminal in (True, False):
-        written = io.StringIO()
-        monkeypatch.setattr(console, "err", Console(file=written, force_terminal=is_terminal, width=100))
-        done = CliRunner().invoke(
-            app,
-            ["moments", "--recipe", "recipe.toml", "--data", "none", "--encoder", "torchvision:x", "-o", "new.ghofl"],
-        )
-        assert done.exit_code != 0  # there is no such data
-        assert ("loading the encoder" in written.getvalue()) == is_terminal
