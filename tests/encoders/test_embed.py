@@ -15,7 +15,6 @@ import pytest
 from PIL import Image
 
 from deadlines import Process, run
-from ghofl.compute.threads import prefetch
 from ghofl.encoders import Precomputed, Runtime
 from ghofl.encoders.embed import batch_size_for, embed
 from ghofl.encoders.journal import Journal
@@ -229,22 +228,6 @@ def test_batches_fit_into_memory_and_two_runs_choose_alike(monkeypatch):
     assert chosen(1, 2**31) == 512, "every core has images"
 
 
-def test_reading_ahead_gives_the_same_items_and_the_same_error():
-    assert list(prefetch(range(100), 3)) == list(range(100))
-
-    def failing():
-        yield 1
-        raise SampleError("no")
-
-    items = prefetch(failing(), 2)
-    assert next(items) == 1
-    with pytest.raises(SampleError, match="no"):
-        next(items)
-    endless = prefetch(iter(int, 1), 2)
-    assert next(endless) == 0
-    endless.close()  # the thread ends with its reader
-
-
 # --------------------------------------------------------------------------------------------------- real processes
 
 
@@ -306,38 +289,6 @@ def test_after_kill_nine_the_file_is_the_same_to_the_byte(photos, network, tmp_p
     done = run(*command(photos, network, tmp_path / "killed.npz", "--json", "-"))
     assert json.loads(done.stdout)["resumed"] >= 40
     assert (tmp_path / "killed.npz").read_bytes() == (tmp_path / "whole.npz").read_bytes()
-
-
-@pytest.mark.slow
-def test_a_site_goes_from_photos_to_a_message_and_other_weights_are_refused(network, tmp_path, monkeypatch):
-    import torch
-    from safetensors.torch import save_file
-    from test_cli import ghofl
-    from torchvision import models
-
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "photos").mkdir()
-    photos = make_photos(tmp_path / "photos", 16)
-    encoder = ["--encoder", "torchvision:mobilenet_v2", "--weights", network]
-    ghofl("embed", *encoder, "--data", photos, "-o", "photos.npz")
-    ghofl(
-        "recipe", "recipe.toml", *encoder, "--project", 16, "--embeddings", "photos.npz",
-        "--statistics", "S",
-    )  # fmt: skip
-    recipe = Recipe.load("recipe.toml")
-    assert recipe.encoder == load_rows("photos.npz").encoder
-    assert (recipe.dim, recipe.classes) == (16, ("class 0", "class 1", "class 2", "class 3"))
-    ghofl("moments", "photos.npz", "-r", "recipe.toml", "-o", "a.ghofl")
-    ghofl("moments", *encoder, "--data", photos, "-r", "recipe.toml", "-o", "b.ghofl")
-    a, b = (json.loads(ghofl("inspect", f, "-r", "recipe.toml", "--json", "-")) for f in ("a.ghofl", "b.ghofl"))
-    assert a["moments_sha256"] == b["moments_sha256"]
-    torch.manual_seed(1)
-    save_file(models.mobilenet_v2(weights=None).state_dict(), tmp_path / "other.safetensors")
-    other = ["--encoder", "torchvision:mobilenet_v2", "--weights", "other.safetensors", "--data", photos]
-    ghofl("moments", *other, "-r", "recipe.toml", "-o", "c.ghofl", code=2)
-    ghofl("embed", *other, "-o", "other.npz")
-    ghofl("moments", "other.npz", "-r", "recipe.toml", "-o", "c.ghofl", code=2)
-    assert not (tmp_path / "c.ghofl").exists()
 
 
 def test_the_command_says_what_is_wrong_and_leaves_no_file(tmp_path, monkeypatch, capsys):

@@ -227,6 +227,8 @@ def test_the_recipe_s_own_encoder_is_loaded_where_none_is_named_and_another_one_
         "predict", "head.safetensors", "new.csv", "-o", "no.csv", "--encoder", text_head, "--pooling", "cls", code=2
     )
     assert "other weights, preprocessing or pooling" in said
+    other = ("--data", "old.csv", "--encoder", text_head, "--pooling", "cls", "-o", "no.ghofl")
+    assert "other weights, preprocessing or pooling" in invoke("moments", *other, "-r", "recipe.toml", code=2)
     unnamed = ghofl.recipe_for(("cat", "dog"), ghofl.encode(TEXTS, text_head), statistics=("D",))
     total = ghofl.total([ghofl.message(unnamed, "north", ghofl.encode(TEXTS, text_head), LABELS)])
     ghofl.fit(total, "nb").save("unnamed.safetensors")

@@ -1,7 +1,6 @@
 """Real weights on real samples: the stored embeddings are met, and text goes end to end."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +14,6 @@ from ghofl.classifier import HeadSpec
 from ghofl.encoders import cosines
 from ghofl.encoders.embed import embed
 from ghofl.encoders.export import export
-from ghofl.features import fit_grid
-from ghofl.recipe import Recipe
 from ghofl.rows import class_numbers, load_rows, load_samples
 from ghofl.simulation import partition
 from ghofl.simulation.simulate import Dataset, recipe_for, simulate
@@ -66,27 +63,6 @@ def test_mobilenet_gives_the_stored_rows_and_so_does_its_onnx_file(real_data, fe
     assert ours.encoder.fingerprint == onnx.encoder.fingerprint
 
 
-def test_mobilenet_s_default_views_are_the_mean_of_six_rows_and_of_its_onnx_file_s(real_data, few, tmp_path):
-    """One flip and three sizes; averaging turns a row by little, and a mirrored photo has the same row."""
-    weights, samples = real_data("weights/mobilenet_v2.safetensors"), load_samples(str(few))
-    photos = [samples.read(i) for i in range(0, len(samples), 8)]
-    mirrored = [np.ascontiguousarray(photo[:, ::-1]) for photo in photos]
-
-    def rows(views, batch):
-        return next(iter(encoders.load("torchvision:mobilenet_v2", weights=weights, views=views).encode([batch])))
-
-    default = encoders.load("torchvision:mobilenet_v2", weights=weights, views="default")
-    x = next(iter(default.encode([photos])))
-    expected = sum(rows(str(size), batch) for size in (160, 224, 288) for batch in (photos, mirrored)) / 6
-    assert np.abs(x - expected).max() <= 1e-4 * np.abs(x).max()
-    assert np.abs(x - next(iter(default.encode([mirrored])))).max() <= 1e-5 * np.abs(x).max()
-    assert 0.9 < np.median(cosines(x, rows("", photos))) < 0.999
-    export(default, tmp_path / "m.onnx")
-    onnx = encoders.load(f"onnx:{tmp_path / 'm.onnx'}")
-    assert np.abs(x - next(iter(onnx.encode([photos])))).max() <= 1e-3
-    assert onnx.fingerprint == default.fingerprint
-
-
 def test_real_text_goes_from_csv_to_a_classifier(real_data, minilm, tmp_path):
     """Fifteen training texts and four test texts per class of BANKING77: 77 intents."""
     encoder, parts = encoders.load(f"hf:{minilm}"), {}
@@ -107,38 +83,6 @@ def test_real_text_goes_from_csv_to_a_classifier(real_data, minilm, tmp_path):
         found.append(simulate(data, split, recipe, specs))
     assert found[0].total.moments == found[1].total.moments
     assert all(head.accuracy > 0.8 for head in found[0].heads.values()), json.dumps(found[0].to_dict()["heads"])
-
-
-def test_a_real_classifier_s_directions_serve_better_than_random_ones(real_data, lite0, tmp_path, monkeypatch):
-    """Sixteen directions: thirty training and ten test images a class of CIFAR-10, EfficientNet-Lite0's classifier."""
-    monkeypatch.chdir(tmp_path)
-    spec, file = "timm:tf_efficientnet_lite0", tmp_path / "lite0.onnx"
-    encoder = encoders.load(spec, weights=lite0)
-    export(encoder, file)
-    parts = {}
-    for split, count in (("train", 30), ("test", 10)):
-        samples = load_samples(str(folders(real_data, split)[0].parents[1]), split)
-        kept = [np.flatnonzero(samples.labels == name)[:count] for name in samples.classes()]
-        parts[split] = embed(samples.only(np.concatenate(kept)), encoders.load(f"onnx:{file}"), tmp_path).rows
-    classes = tuple(sorted(set(parts["train"].y.tolist())))
-    ghofl("recipe", "own.toml", "--classes", ",".join(classes), "--encoder", spec, "--weights", lite0,
-          "--project", "16")  # fmt: skip
-    own = Recipe.from_toml((tmp_path / "own.toml").read_text()).projection
-    assert own == encoders.projection_from(encoder, 16)
-    data = Dataset(
-        np.asarray(parts["train"].x), class_numbers(parts["train"].y, classes),
-        np.asarray(parts["test"].x), class_numbers(parts["test"].y, classes), classes,
-    )  # fmt: skip
-    specs = HeadSpec.parse_list("lda")
-    drawn = recipe_for(data, specs.values(), project=16)
-    random = [replace(drawn.projection, seed=seed) for seed in range(5)]
-    found = [_accuracy(data, replace(drawn, projection=one), specs) for one in (own, *random)]
-    assert found[0] > np.mean(found[1:]), found
-
-
-def _accuracy(data, recipe, specs):
-    recipe = fit_grid(recipe, data.x_train, fit_scale=True)
-    return simulate(data, [np.arange(len(data.y_train))], recipe, specs).heads["lda"].accuracy
 
 
 @pytest.mark.seconds(600)

@@ -7,7 +7,6 @@ from ghofl.encoders import Preprocessing
 from ghofl.encoders.resize import FITS
 from ghofl.encoders.torch_forward import planes_on
 from ghofl.errors import EncoderError
-from ghofl.recipe.schema import build
 
 PLAIN = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
 
@@ -70,23 +69,6 @@ def test_a_batch_of_large_images_is_resized_in_parts(fit, monkeypatch):
     whole = planes_on(torch.device("cpu"), x, made)
     monkeypatch.setattr("ghofl.encoders.torch_forward.PIXELS_AT_ONCE", 20 * 30 * 4)
     assert torch.equal(planes_on(torch.device("cpu"), x, made), whole)
-
-
-def test_an_image_of_one_colour_stays_of_that_colour():
-    planes = Preprocessing(kernel="bicubic").planes(np.full((1, 17, 23, 3), 124, np.uint8))
-    expected = (124 / 255 - np.array([0.485, 0.456, 0.406])) / np.array([0.229, 0.224, 0.225])
-    assert np.allclose(planes, expected.reshape(1, 3, 1, 1), atol=1e-5)
-
-
-def test_the_planes_of_an_image_do_not_depend_on_the_images_beside_it():
-    x = np.concatenate([image((32, 32), seed) for seed in range(4)])
-    alone = np.concatenate([Preprocessing().planes(x[i : i + 1]) for i in range(len(x))])
-    assert np.allclose(Preprocessing().planes(x), alone, atol=1e-5)
-
-
-def test_settings_come_back_as_they_were():
-    made = Preprocessing(size=96, fit="crop", share=0.9, kernel="bicubic", mean=(0.1, 0.2, 0.3), std=(1.0, 2.0, 3.0))
-    assert build(Preprocessing, made.settings(), "") == made
 
 
 @pytest.mark.parametrize(

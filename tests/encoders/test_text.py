@@ -6,7 +6,6 @@ import torch
 
 from ghofl import encoders
 from ghofl.encoders import cosines
-from ghofl.encoders.tokens import _groups
 from ghofl.errors import EncoderError, SampleError
 
 TEXTS = ["the cat sat", "a dog ran on the very long road far away home", "cat", "unknown words here", "the dog"]
@@ -39,13 +38,6 @@ def test_a_text_s_embedding_does_not_depend_on_the_texts_beside_it(language_mode
     together = rows(encoder, many)
     assert np.allclose(together[:5], rows(encoder, TEXTS), atol=1e-5)
     assert np.allclose(together[5:10], together[:5], atol=1e-5)
-
-
-def test_every_text_is_in_one_group_and_groups_go_from_long_to_short():
-    lengths = np.random.default_rng(0).integers(1, 300, size=1000).tolist()
-    groups = list(_groups(lengths))
-    assert sorted(np.concatenate(groups).tolist()) == list(range(1000))
-    assert [lengths[g[0]] for g in groups] == sorted((lengths[g[0]] for g in groups), reverse=True)
 
 
 def test_a_long_text_is_cut_where_the_model_ends(language_model):

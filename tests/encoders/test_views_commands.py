@@ -14,7 +14,6 @@ from torchvision import models
 from ghofl import cli, encoders
 from ghofl.custody.site import Site
 from ghofl.encoders import Views
-from ghofl.encoders.embed import embed
 from ghofl.recipe import Recipe
 from ghofl.rows import load_rows, load_samples
 
@@ -65,20 +64,11 @@ def test_flip_and_three_sizes_are_the_default_for_photos(weights, photos):
     assert np.allclose(load_rows("rows.npz").x, x, atol=1e-5 * np.abs(x).max())
 
 
-def test_one_view_writes_the_file_it_always_wrote(weights, photos):
-    result = embedded(photos, weights, "--views", "paper")
-    assert result["views"] == ""
-    assert result["fingerprint"] == encoders.load(NETWORK, weights=weights).fingerprint
-    with np.load("rows.npz") as archive:
-        assert sorted(archive.files) == ["encoder", "encoder_fingerprint", "x", "y"]
-
-
 @pytest.mark.parametrize(
     ("options", "views"),
     [
         (("--views", "flip 64,96"), "flip 64,96"),
         (("--views", "quick"), "flip"),
-        (("--views", "mean+std"), "mean+std"),
         (("--views", "flip 64 mean+std bicubic"), "flip 64 mean+std bicubic"),
     ],
 )
@@ -120,15 +110,6 @@ def test_rows_of_other_views_are_refused_with_the_options_that_give_the_recipe_s
     assert "ghofl embed --views 'flip 64'" in " ".join(said.split())
 
 
-def test_a_recipe_without_views_still_means_one_view(weights, photos):
-    """Recipes of before views name the fingerprint of one view, and sites go on with it without a word."""
-    embedded(photos, weights, "--views", "paper")
-    ghofl("recipe", "old.toml", "--embeddings", "rows.npz")
-    ghofl(
-        "moments", "--encoder", NETWORK, "--weights", weights, "--data", photos, "--recipe", "old.toml", "-o", "m.ghofl"
-    )
-
-
 def test_an_encoder_that_is_loaded_writes_its_views_into_the_recipe(weights):
     arguments = ("--classes", "a,b", "--encoder", NETWORK, "--weights", weights)
     ghofl("recipe", "default.toml", *arguments)
@@ -139,26 +120,3 @@ def test_an_encoder_that_is_loaded_writes_its_views_into_the_recipe(weights):
     assert found["best"].dim > found["default"].dim == found["paper"].dim
     said = ghofl("recipe", "x.toml", "--classes", "a,b", "--dim", "3", "--views", "best", code=2)
     assert "views are for an encoder that is loaded" in said
-
-
-@pytest.mark.parametrize(
-    "options", [("--views", "flop"), ("--views", "flip big"), ("--views", "good"), ("--views", "max")]
-)
-def test_options_that_name_no_views_are_refused(weights, photos, options, capsys):
-    said = ghofl("embed", "--encoder", NETWORK, "--weights", weights, "--data", photos, "-o", "x.npz", *options, code=2)
-    assert options[1] in said + capsys.readouterr().err
-
-
-def test_a_run_with_views_that_stopped_goes_on_to_the_same_bytes(weights, photos, tmp_path):
-    encoder, samples = encoders.load(NETWORK, weights=weights, views="flip 64,96"), load_samples(str(photos))
-    whole = embed(samples, encoder, tmp_path / "one", batch_size=3)
-
-    def stop(_what, done, _of):
-        if done >= 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        embed(samples, encoder, tmp_path / "two", batch_size=3, progress=stop)
-    again = embed(samples, encoder, tmp_path / "two", batch_size=3)
-    assert again.resumed == 3
-    assert np.asarray(again.rows.x).tobytes() == np.asarray(whole.rows.x).tobytes()

@@ -68,24 +68,3 @@ def test_where_pillow_rounds_to_bytes_so_does_the_file(fit, kernel, rng):
 def test_the_mean_over_mirrored_photos_and_sizes_is_the_encoder_s(rng):
     own = Preprocessing(48)
     assert levels(own, noise(rng, (40, 57)), Views(flip=True)).max() < 1e-3
-
-
-def test_sizes_share_the_network_s_weights(rng):
-    """Three sizes run the network three times, and the file has its weights once."""
-    graph = Graph()
-    weight = graph.constant(rng.normal(size=(3, 4)), np.float32)
-    means = graph.op("ReduceMean", "planes", graph.constant([2, 3], np.int64), keepdims=0)
-    graph.name(graph.op("MatMul", means, weight), "rows")
-    planes = helper.make_tensor_value_info("planes", TensorProto.FLOAT, ["n", 3, "h", "w"])
-    rows = helper.make_tensor_value_info("rows", TensorProto.FLOAT, ["n", 4])
-    once = graph.model([planes], [rows], {})
-    whole = Graph()
-    views = Views(flip=True, scales=(32, 48, 64))
-    whole.name(add_photos(whole, "images", once, Preprocessing(48), views, 4), "rows")
-    images = helper.make_tensor_value_info("images", TensorProto.UINT8, ["n", "height", "width", 3])
-    model = whole.model([images], [rows], {})
-    assert [tuple(value.dims) for value in model.graph.initializer].count((3, 4)) == 1
-    photos = noise(rng, (40, 57), 3)
-    session, parts = map(session_of, (model, once))
-    expected = views.mean(lambda own, x: parts.run(None, {"planes": own.planes(x)})[0], photos, Preprocessing(48))
-    assert session.run(None, {"images": photos})[0] == pytest.approx(expected, abs=1e-5)

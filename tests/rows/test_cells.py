@@ -15,7 +15,7 @@ from ghofl.errors import DatasetError
 from ghofl.recipe import Column, Table
 from ghofl.recipe.table import MISSING_WORDS
 from ghofl.rows.embeddings import open_rows
-from ghofl.rows.reader import number_of, text_of
+from ghofl.rows.reader import number_of
 from ghofl.rows.tables import read_table, table_blocks
 
 TEXT = {".csv": ",", ".tsv": "\t"}
@@ -194,7 +194,3 @@ def test_a_table_of_columns_with_one_name_is_refused(tmp_path):
     for suffix in ("parquet", "csv"):
         with pytest.raises(DatasetError, match="names a column twice"):
             read_table(tmp_path / f"t.{suffix}")
-
-
-def test_the_text_of_a_cell():
-    assert [text_of(each) for each in (None, float("nan"), 7.0, 0.5, True, " a ")] == ["", "", "7", "0.5", "True", "a"]

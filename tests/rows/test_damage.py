@@ -10,15 +10,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from pyarrow import parquet
-from typer.testing import CliRunner
 
-from federations import blobs, recipe_of, total_of
-from ghofl import Classifier, Message, Moments, Total
-from ghofl.cli import app
+from federations import recipe_of
 from ghofl.errors import DatasetError, EmbeddingsError, FederationError, SiteError
 from ghofl.federation.round import Options, Round
 from ghofl.mail.round_folder import RoundFolder
-from ghofl.moments import Layout
 from ghofl.outbox.site_rows import load_persons
 from ghofl.planning.public_files import load_anchor
 from ghofl.recipe import Privacy
@@ -63,12 +59,6 @@ def test_a_text_that_many_rows_have_is_kept_once(tmp_path):
     assert read["n"] == list(range(5_000))
     assert len(read["text"]) == 5_000
     assert len({id(text) for text in read["text"]}) == 1
-
-
-def test_texts_of_a_parquet_file_come_back_with_those_that_are_missing(tmp_path):
-    values = ["a", None, "b", "a", ""]
-    parquet.write_table(pa.table({"text": values, "embedding": [[1.0]] * 5}), tmp_path / "x.parquet")
-    assert tables.read_table(tmp_path / "x.parquet") == {"text": values}, "lists are no cells of a table"
 
 
 def test_a_cell_that_is_too_long_is_refused(tmp_path, monkeypatch):
@@ -206,15 +196,3 @@ def test_a_damaged_list_of_who_joined_is_named(content, tmp_path):
     (tmp_path / "r" / "joined.json").write_bytes(content)
     with pytest.raises(FederationError, match=r"joined.json is damaged; restore it"):
         opened.take([])
-
-
-def test_a_report_on_a_file_without_rows_says_so(tmp_path, rng):
-    recipe, (x, y) = recipe_of(), blobs(rng, 30)
-    message = Message.of(Moments.zeros(Layout.of(recipe)), recipe, "a")
-    Total.of([message], recipe).save(tmp_path / "t.ghofl")
-    Classifier.fit(total_of(recipe, x, y), "lda").save(tmp_path / "head")
-    np.savez(tmp_path / "none.npz", x=x[:0], y=y[:0])
-    files = [str(tmp_path / name) for name in ("t.ghofl", "head", "none.npz", "r.html")]
-    done = CliRunner().invoke(app, ["report", files[0], "--head", files[1], "--data", files[2], "-o", files[3]])
-    assert isinstance(done.exception, EmbeddingsError)
-    assert "none.npz has no rows" in str(done.exception)

@@ -142,13 +142,6 @@ def test_a_broken_image_is_a_bad_sample_that_names_its_file(photos, content, say
     assert samples.read(0).shape == (32, 32, 3)
 
 
-def test_a_decompression_bomb_is_a_bad_sample(tmp_path, monkeypatch):
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
-    Image.fromarray(picture(0)).save(tmp_path / "bomb.png")
-    with pytest.raises(SampleError, match="bomb.png is not an image that can be read"):
-        load_samples(str(tmp_path)).read(0)
-
-
 def test_an_image_that_a_table_names_and_nobody_has_is_a_bad_sample(tmp_path):
     (tmp_path / "t.csv").write_text("path,label\nmissing.png,cat\n")
     with pytest.raises(SampleError, match="missing.png does not exist"):
