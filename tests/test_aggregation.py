@@ -132,12 +132,6 @@ def test_a_total_that_could_overflow_is_refused():
         Total.of([message, Message.of(moments, recipe, "other")], recipe)
 
 
-def test_a_total_survives_its_file(messages, tmp_path):
-    total = Total.of(messages, RECIPE)
-    total.save(tmp_path / "total.ghofl")
-    assert Total.load(tmp_path / "total.ghofl") == total
-
-
 @pytest.mark.parametrize(
     ("values", "says"),
     [

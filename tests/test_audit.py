@@ -96,7 +96,3 @@ def test_audit_says_it_in_words(folder):
     said = ghofl("audit", "site.ghofl", "-r", "recipe.toml")
     assert "the embedding is in the file, error 0" in said
     assert "someone who knows all rows but one gets that one by subtraction" in said
-
-
-def test_audit_of_a_message_asks_for_its_recipe(folder):
-    ghofl("audit", "site.ghofl", code=2)

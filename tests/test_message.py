@@ -75,13 +75,6 @@ def test_a_message_is_a_plain_safetensors_file():
     assert np.array_equal(unpack(entries, message.moments.layout.entries), as_vector(message.moments, RECIPE))
 
 
-def test_a_class_the_site_does_not_have_costs_next_to_nothing(rng):
-    recipe = recipe_of(dim=100, classes=20)
-    x = rng.normal(size=(50, 100))
-    one = Message.of(moments_of(recipe, x, np.zeros(50, dtype=int)), recipe)
-    assert len(one.to_bytes()) < 8 * 5050 + 3000
-
-
 def headed(text, encoding="utf-8"):
     """A file of nothing but a header."""
     header = text.encode(encoding)
@@ -380,10 +373,3 @@ def test_moments_of_another_recipe_make_no_message():
         Message.of(Moments.zeros(Layout(2, 2)), RECIPE)
     with pytest.raises(MessageError, match="site name"):
         Message.of(message_of().moments, RECIPE, "tab\there")
-
-
-def test_a_message_names_itself_by_site_or_id():
-    assert message_of(site="north").name == "north"
-    anonymous = message_of(site="")
-    assert anonymous.name == anonymous.id[:8]
-    assert anonymous.rows == 300

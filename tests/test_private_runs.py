@@ -329,11 +329,6 @@ def test_small_classes_are_merged_only_into_a_class_that_exists():
         recipe_of(privacy=Privacy(min_count=3, merge_into="rest"))
 
 
-def test_recipes_without_the_new_fields_keep_their_fingerprint():
-    assert "rounding" not in recipe_of().to_dict()["privacy"]
-    assert recipe_of().fingerprint == recipe_of(privacy=Privacy()).fingerprint
-
-
 # ------------------------------------------------------------------------------------------------ minimum counts
 
 
@@ -454,13 +449,6 @@ def folder(tmp_path, monkeypatch, data):
 SIMULATE = ("simulate", "--embeddings", "digits.npz", "--clients", "10", "--heads", "lda,nearest_mean")
 
 
-def test_simulate_with_secure_aggregation_and_drops_reports_the_round(folder):
-    result = json.loads(ghofl(*SIMULATE, "--secure", "--drop", "mask=0.1", "--json", "-"))
-    assert result["secure"]["survivors"] == 9
-    assert result["secure"]["sent_bytes"] > 4 * Layout(10, 64).entries
-    assert result["heads"]["lda"]["accuracy"] > 0.9
-
-
 def test_below_the_threshold_simulate_fails_closed_and_writes_nothing(folder):
     ghofl(*SIMULATE, "--secure", "--drop", "share=0.1", "--drop", "mask=0.2", "--json", "out.json", code=2)
     assert not (folder / "out.json").exists()
@@ -474,7 +462,6 @@ def test_below_the_threshold_simulate_fails_closed_and_writes_nothing(folder):
         ("--anchor", "mean-of:public.npz"),
         ("--anchor", "mean-of public.npz", "--noise", "distributed", "--secure", "--drop", "reveal=0.1"),
         ("--anchor", "anchor.npz", "--noise", "local"),
-        ("--project", "32", "--min-count", "20", "--rounding", "2"),
         ("--unit", "client", "--client-rows", "300"),
         ("--min-count", "20", "--merge-into", "9", "--delta", "1e-6", "--radius", "0.9"),
     ],
@@ -492,13 +479,10 @@ def test_simulate_takes_the_options_of_privacy(folder, extra):
     "wrong",
     [
         ("--epsilon", "1"),
-        ("--epsilon", "1", "--scale", "8"),
         ("--drop", "mask=0.1"),
         ("--secure", "--drop", "lunch=0.1"),
-        ("--secure", "--drop", "mask=2"),
         ("--epsilon", "1", "--unit-length", "--noise", "distributed"),
         ("--anchor", "digits.npz"),
-        ("--unit", "household", "--epsilon", "1", "--unit-length"),
         ("--secure", "--clients", "2"),
     ],
 )
@@ -549,14 +533,6 @@ def test_a_budget_and_epsilon_are_enough_to_simulate(folder):
     assert "Rows are scaled to length 1" in said
 
 
-@pytest.mark.slow
-def test_the_best_head_alone_tells_which_recipe_it_was_given(folder):
-    result, said = told(folder, "--heads", "best")
-    assert "Recipe: head" in said
-    assert result["heads"]["best"]["accuracy"] > 0.98
-    assert result["heads"]["best"]["payload_bytes"] < 5e6
-
-
 @pytest.mark.parametrize("budget", [(), ("--budget", "20kB")])
 def test_a_recipe_file_keeps_every_option_with_a_budget_and_without(folder, budget):
     ghofl("recipe", "recipe.toml", "--classes", "10", "--dim", "64", *budget, "--unit-length", "--power", "0.75",
@@ -572,52 +548,6 @@ def test_a_recipe_file_keeps_every_option_with_a_budget_and_without(folder, budg
     assert made.privacy == Privacy(radius=usual_length(made), **promised)
     ghofl("recipe", "other.toml", "--classes", "10", "--dim", "64", *budget, "--epsilon", "1", "--radius", "5")
     assert Recipe.load("other.toml").privacy.radius == 5.0
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        (("--lift", "100"), "--lift was given too"),
-        (("--project", "8"), "--project was given too"),
-        (("--sketch", "8"), "--sketch was given too"),
-    ],
-)
-def test_a_budget_and_a_space_of_one_s_own_are_refused(folder, capsys, wrong, says):
-    for command in (SIMULATE, ("recipe", "x.toml", "--classes", "10", "--dim", "64")):
-        ghofl(*command, "--budget", "1MB", *wrong, code=2)
-        assert says in " ".join(capsys.readouterr().err.split())
-    ghofl("recipe", "x.toml", "--classes", "10", "--dim", "64", "--budget", "1MB", "--statistics", "S", code=2)
-    assert "--statistics was given too" in " ".join(capsys.readouterr().err.split())
-    assert not (folder / "x.toml").exists()
-
-
-def test_central_noise_with_files_is_added_once_by_release(folder):
-    ghofl("recipe", "recipe.toml", "--classes", "10", "--dim", "64", "--scale", "120", "--unit-length", "--anchor",
-          "anchor.npz", "--epsilon", "8")  # fmt: skip
-    for site in ("north", "south"):
-        ghofl("moments", f"{site}.npz", "-r", "recipe.toml", "--site", site, "-o", f"{site}.ghofl")
-    ghofl("sum", "north.ghofl", "south.ghofl", "-r", "recipe.toml", "-o", "total.ghofl")
-    ghofl("head", "total.ghofl", "-o", "lda.safetensors", code=2)
-    assert "differential privacy of one record" in ghofl("release", "total.ghofl", "-o", "released.ghofl")
-    ghofl("head", "released.ghofl", "-o", "lda.safetensors")
-    for file in ("released.ghofl", "lda.safetensors"):
-        assert json.loads(ghofl("inspect", file, "--json", "-"))["guarantee"]["epsilon"] == pytest.approx(8.0)
-    ghofl("sum", "north.ghofl", "released.ghofl", "-o", "more.ghofl", code=2)
-    ghofl("subtract", "released.ghofl", "north.ghofl", "-o", "less.ghofl", code=2)
-    accuracy = json.loads(ghofl("evaluate", "lda.safetensors", "digits.npz", "--split", "test", "--json", "-"))
-    assert accuracy["accuracy"] > 0.8
-
-
-def test_local_noise_with_files_needs_no_release(folder):
-    ghofl(
-        "recipe", "recipe.toml", "--classes", "10", "--dim", "64", "--unit-length", "--epsilon", "8", "--noise", "local"
-    )
-    assert Recipe.load("recipe.toml").grid.scale == 120.0, "rows of unit length have a grid of their own"
-    for site in ("north", "south"):
-        said = ghofl("moments", f"{site}.npz", "-r", "recipe.toml", "--site", site, "-o", f"{site}.ghofl")
-        assert "Noise for the recipe's epsilon is in it" in said
-    ghofl("sum", "north.ghofl", "south.ghofl", "-r", "recipe.toml", "-o", "total.ghofl")
-    assert "local noise" in ghofl("head", "total.ghofl", "-o", "lda.safetensors")
 
 
 def test_a_site_below_the_minimum_count_is_told_before_it_sends(folder):

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from scipy.signal import fftconvolve
 
-from ghofl.moments import Layout, Moments
-from ghofl.privacy import NoiseStream, compose, noise_plan
-from ghofl.privacy.plan import add_noise
+from ghofl.moments import Layout
+from ghofl.privacy import compose, noise_plan
 from ghofl.recipe import Privacy
 
 REACH = 14  # standard deviations; what is beyond has less than 10⁻⁴⁰ of the mass
@@ -73,30 +72,3 @@ def test_fewer_clients_than_the_cohort_break_the_promise_and_the_brute_force_see
         promised = compose([plan.guarantee] * rounds)
         assert delta_of_rounds(of_a_round(plan.parameter("N"), 5), 1, rounds, promised.epsilon) <= promised.delta
         assert delta_of_rounds(of_a_round(plan.parameter("N"), 4), 1, rounds, promised.epsilon) > promised.delta
-
-
-def test_the_noise_that_is_drawn_is_the_one_that_was_brought_to_account():
-    layout = Layout(classes=40, dim=1, statistics=())
-    privacy = Privacy(radius=1.0, epsilon=1.0, delta=1e-5, secure=True, noise="distributed", min_cohort=3)
-    plan = noise_plan(layout, radius=1, privacy=privacy)
-    drawn = np.concatenate(
-        [
-            sum(add_noise(Moments.zeros(layout), plan, NoiseStream(f"{i} {c}".encode())).counts for c in range(3))
-            for i in range(50)
-        ]
-    )
-    probabilities = of_a_round(plan.parameter("N"), 3)
-    values = np.arange(len(probabilities)) - len(probabilities) // 2
-    deviation = math.sqrt((probabilities * values**2).sum())
-    assert abs(drawn.mean()) < 5 * deviation / math.sqrt(len(drawn))
-    assert abs(drawn.var() / deviation**2 - 1) < 5 * math.sqrt(2 / len(drawn))
-
-
-def test_the_same_noise_twice_composes_to_nothing_new_but_the_stream_of_a_round_does_not_repeat():
-    """A round that is resumed draws from the stream that it wrote down; another round has another stream."""
-    layout = Layout(classes=2, dim=2, statistics=("B",))
-    privacy = Privacy(radius=1.0, epsilon=1.0, delta=1e-5, secure=True, noise="distributed", min_cohort=3)
-    plan, secret = noise_plan(layout, radius=3, privacy=privacy), bytes(32)
-    again = [add_noise(Moments.zeros(layout), plan, NoiseStream(secret)) for _ in range(2)]
-    assert again[0] == again[1]
-    assert add_noise(Moments.zeros(layout), plan, NoiseStream(b"another round")) != again[0]
