@@ -1,6 +1,8 @@
 """Shards of a site's rows, added up apart, make the message of one process."""
 
+import os
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ghofl
+from deadlines import run
 from ghofl import Encoder, Features, Grid, Lift, Message, Recipe
 from ghofl.errors import ClippingWarning, EmbeddingsError, PrivacyError
 from ghofl.features import Clipping
@@ -125,6 +128,7 @@ def test_the_example_on_ray_gives_the_message_of_one_process(whole, tmp_path, mo
     ray = pytest.importorskip("ray")
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     example, _ = examples()
+    assert len(example.splitlines()) <= 20
     src = str(Path(ghofl.__file__).parents[1])
     ray.init(num_cpus=2, include_dashboard=False, runtime_env={"env_vars": {"PYTHONPATH": src}, "working_dir": None})
     try:
@@ -137,3 +141,43 @@ def test_the_example_on_ray_gives_the_message_of_one_process(whole, tmp_path, mo
 def test_the_example_of_batches_gives_the_message_of_one_process(whole):
     exec(compile(examples()[1], PAGE.name, "exec"), {"__name__": "example"})
     check_same(whole)
+
+
+BATCHES = """
+import resource
+import numpy as np
+import ghofl
+from ghofl import Encoder, Features, Layout, MomentsBuilder, Recipe
+from ghofl.features import Clipping
+from ghofl.outbox import Counted
+
+recipe = Recipe(tuple("abc"), Encoder(dim=128))
+features, layout = Features.of(recipe), Layout.of(recipe)
+x, y = np.random.default_rng(0).normal(size=(4096, 128)), np.arange(4096) % 3
+
+def message(batches):
+    builder, clipping = MomentsBuilder(layout), Clipping()
+    for _ in range(batches):
+        q, clipped = features.rows(x)
+        builder.add(q, y)
+        clipping += clipped
+    return ghofl.message(recipe, "north", moments=Counted(builder.moments(), clipping))
+
+one = message(1)  # what is loaded when it is first used is there now
+used = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData")) * 1024
+resource.setrlimit(resource.RLIMIT_DATA, (used + 96 * 2**20,) * 2)
+try:
+    np.tile(x, (100, 1))
+except MemoryError:
+    print("too many rows for memory")
+many = message(100)
+assert all(np.array_equal(many.moments.blocks[n], 100 * b) for n, b in one.moments.blocks.items())
+assert (many.rows, many.clipped) == (409_600, one.clipped)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell what a process uses")
+def test_batches_of_more_rows_than_memory_takes_make_a_message():
+    """420 MB of rows where 96 MB are left."""
+    env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    assert "too many rows for memory" in run(sys.executable, "-c", BATCHES, env=env).stdout
