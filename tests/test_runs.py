@@ -97,7 +97,7 @@ def test_what_a_file_has_is_made_once_and_nothing_else_is_taken_for_it(data, tmp
     assert {row["id"] for row in first.rows} < {row["id"] for row in again.rows}
     assert [line[1] for line in Runs.load(path).table()[1:]] == ["3"] * 3, "seeds"
     other = Dataset(data.x_train + 1, data.y_train, data.x_test, data.y_test, data.classes)
-    by_hospital = [np.arange(100), np.arange(100, 300)]
+    by_hospital = np.array_split(np.arange(300), 4)
     for given, clients, more in (
         (other, 4, {}), (data, 3, {}), (data, by_hospital, {}), (data, 4, {"power": 0.5}), (data, 4, {"preset": "paper"}),
         (data, 4, {"heads": HEADS["lda"](shrinkage=0.3)}), (data, 4, {"heads": "lda(shrinkage=0.2)"}),
