@@ -204,23 +204,16 @@ def _table(result: Simulation) -> Table:
     table.add_column("head", overflow="fold")
     judged = next(iter(result.heads.values())).metrics.confusion
     rare = [f"average precision % of {result.total.recipe.classes[judged.rarest]}"] if judged.has_rare else []
-    often = any(head.rounds > 1 for head in result.heads.values())  # then rounds take the place of milliseconds
-    costs = ("rounds", "sent per client", "fit s") if often else ("sent per client", "fit s", "ms per sample")
-    for name in ("accuracy %", "95 % interval", *rare, *costs):
-        title = name.replace(" interval", "\ninterval").replace(" client", "\nclient") if often else name
-        table.add_column(title, justify="right", min_width=9 if "interval" in name else None)
+    in_rounds = ["rounds"] if any(head.rounds > 1 for head in result.heads.values()) else []
+    for title in ("accuracy %", "95 % interval", *rare, *in_rounds, "sent per client"):
+        table.add_column(title, justify="right", min_width=9 if "interval" in title else None)
     for name, head in result.heads.items():
-        shown = {
-            "rounds": str(head.rounds),
-            "sent per client": console.size(head.payload_bytes),
-            "fit s": f"{head.fit_seconds:.2f}",
-            "ms per sample": f"{head.ms_per_sample:.3f}",
-        }
         table.add_row(
             name,
             f"{100 * head.accuracy:.2f}",
-            interval_text(head.metrics.confusion.accuracy_interval, 1 if rare or often else 2),  # to fit 80 columns
+            interval_text(head.metrics.confusion.accuracy_interval, 2),
             *(f"{100 * (head.metrics.average_precision or 0.0):.2f}" for _ in rare),
-            *(shown[cost] for cost in costs),
+            *(str(head.rounds) for _ in in_rounds),
+            console.size(head.payload_bytes),
         )
     return table
