@@ -172,7 +172,7 @@ class FileBytes:
     """
 
     def __init__(self, path: str | Path, start: int = 0, end: int | None = None, handle: int | None = None) -> None:
-        self.path = path
+        self.path = Path(path)
         self._handle = _open_plain(path) if handle is None else handle
         self._start = start
         self._end = os.fstat(self._handle).st_size if end is None else end
