@@ -1,3 +1,4 @@
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -168,3 +169,17 @@ def test_every_head_takes_classes_of_one_row_again_and_again(statistics):
         assert classifier.calibration.source == "none"
         assert classifier.novelty_rule is None
         assert [type(each) for each in told] == [CalibrationWarning]
+
+
+@pytest.mark.parametrize("is_file", [False, True], ids=["bytes", "file"])
+def test_an_array_of_a_type_that_heads_do_not_have_is_told_in_a_sentence(tmp_path, rng, is_file):
+    """A small file took another reader than a large one, and such an array was a bare KeyError."""
+    data = Classifier.fit(total_of(recipe_of(), *blobs(rng)), "lda").to_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    head = data[:end].replace(b'"F64"', b'"C64"', 1)
+    given = json.loads(json.loads(head[8:])["__metadata__"]["ghofl"])["sha256"].encode()
+    digest = hashlib.sha256(data[end:] + head.replace(given, b"0" * 64)).hexdigest().encode()
+    forged = head.replace(given, digest) + data[end:]
+    (tmp_path / "head.safetensors").write_bytes(forged)
+    with pytest.raises(MessageError, match="has dtype C64; heads have"):
+        _ = Classifier.load(tmp_path / "head.safetensors") if is_file else Classifier.from_bytes(forged)

@@ -464,3 +464,12 @@ def test_what_is_no_list_of_messages_no_total_and_no_head_is_named(rng):
         ghofl.fit(None)  # type: ignore[arg-type]
     with pytest.raises(HeadError, match="'None' is not a head; write a name such as 'lda'"):
         ghofl.fit(one, None)  # type: ignore[arg-type]
+
+
+def test_a_preset_sets_the_options_that_are_not_given(rows):
+    x, y = rows
+    total = ghofl.total([ghofl.message(recipe_of(), "north", x, NAMES[y])])
+    assert ghofl.fit(total, "lda", preset="paper").options == {"shrinkage": 0.05}
+    assert ghofl.fit(total, "lda(shrinkage=0.2)", preset="paper").options == {"shrinkage": 0.2}
+    with pytest.raises(HeadError, match="preset 'papers' is unknown"):
+        ghofl.fit(total, "lda", preset="papers")

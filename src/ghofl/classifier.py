@@ -52,12 +52,12 @@ class Classifier(Printable):
 
     Guarantees
     ----------
-    The prediction is the most probable class, unless thresholds say otherwise. ``Classifier.load`` after ``save`` gives
-    the same scores, probabilities and predictions, to the bit, with the priors and thresholds in force. Fitted to a
-    total, it is the same however the rows were split over sites. `guarantee` is what the noise in that total promises,
-    and `revealed` what its minimum counts reveal, and why there is no guarantee after calibration on sites' rows. What
-    `personal` says was changed towards the rows of one site: such a head describes them, and promises nothing. `total` is
-    the sha256 of the sums that it follows from, empty where anything else went into it. Two classifiers are equal when
+    The prediction is the most probable class, unless thresholds say otherwise. ``Classifier.load`` after ``save`` gives the
+    same scores, probabilities and predictions, to the bit, with the priors and thresholds in force. Fitted to a total, its
+    rule and calibration are the same however the rows were split over `sites`. `guarantee` is what the noise in that total
+    promises, and `revealed` what its minimum counts reveal, and why there is no guarantee after calibration on sites' rows.
+    What `personal` says was changed towards the rows of one site: such a head describes them, and promises nothing. `total`
+    is the sha256 of the sums that it follows from, empty where anything else went into it. Two classifiers are equal when
     recipe, head and all that is recorded are.
 
     Examples

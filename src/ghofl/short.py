@@ -27,7 +27,7 @@ from ghofl.encoders.embed import encode_samples
 from ghofl.encoders.from_schema import columns_of as table_columns
 from ghofl.encoders.given import Data, column_of, columns_of, embeddings_of
 from ghofl.errors import ClippingWarning, EmbeddingsError, MessageError, RecipeError
-from ghofl.heads.spec import DEFAULT_HEAD, AnyHead
+from ghofl.heads.spec import DEFAULT_HEAD, AnyHead, HeadSpec
 from ghofl.outbox import Counted, Embedded, outgoing
 from ghofl.outbox.site_rows import first_embedded, rows_per_person
 from ghofl.planning.assembly import assemble
@@ -205,11 +205,12 @@ def total(messages: Iterable[Message | bytes | str | Path], recipe: Recipe | Non
     return Total.of((_read(each, recipe) for each in chain(() if first is None else (first,), coming)), recipe)
 
 
-def fit(total: Total, head: AnyHead = DEFAULT_HEAD, *, novelty: bool = False) -> Classifier:
+def fit(total: Total, head: AnyHead = DEFAULT_HEAD, *, preset: str = "default", novelty: bool = False) -> Classifier:
     """The classifier of a total: the strongest head that it allows, or the one that `head` names or is.
 
-    A name may have options, ``"lda(shrinkage=0.1)"``, and so may a `Head` of your own, ``MY_HEAD(width=2.0)``. With
-    `novelty` the classifier also recognises rows of none of the classes, for ``predict(x, reject=0.05)``.
+    A name may have options, ``"lda(shrinkage=0.1)"``, and so may a `Head` of your own, ``MY_HEAD(width=2.0)``; the `preset`
+    "paper" has the paper's for those that are not given. With `novelty` the classifier also recognises rows of none of the
+    classes, for ``predict(x, reject=0.05)``.
 
     Where the recipe promises central noise, `Total.release` adds it, and `fit` takes the released total.
 
@@ -222,7 +223,8 @@ def fit(total: Total, head: AnyHead = DEFAULT_HEAD, *, novelty: bool = False) ->
     """
     if not isinstance(total, Total):
         raise MessageError(f"a head is fitted to a total, not to a {type(total).__name__}; give ghofl.total(messages).")
-    return Classifier.fit(total, head, lambda warning: warnings.warn(warning, stacklevel=4), novelty=novelty)
+    spec = HeadSpec.of(head, preset)
+    return Classifier.fit(total, spec, lambda warning: warnings.warn(warning, stacklevel=4), novelty=novelty)
 
 
 def encode(

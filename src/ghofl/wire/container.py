@@ -61,8 +61,8 @@ def tensor(name: str, info: Any, data: bytes | FileBytes, start: int) -> packing
     return np.frombuffer(data, dtype=np.uint8, count=size, offset=start + low)
 
 
-def load_arrays(data: FileBytes, max_header: int) -> dict[str, np.ndarray]:
-    """The arrays of a safetensors file; arrays too large for memory stay in the file."""
+def load_arrays(data: bytes | FileBytes, max_header: int) -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file, in memory or not; arrays too large for memory stay in the file."""
     tensors, _, start = read_header(data, "head", max_header)
     check_coverage(tensors, len(data) - start)
     out = {}
@@ -77,10 +77,13 @@ def load_arrays(data: FileBytes, max_header: int) -> dict[str, np.ndarray]:
             raise MessageError(
                 f"tensor {name[:40]!r} has shape {str(shape)[:40]} and {high - low} bytes; it is damaged."
             )
-        if high - low > arrays.limit():
-            out[name] = data.mapped(dtype, start + low, tuple(shape))
+        if isinstance(data, bytes):
+            found = np.frombuffer(data, np.uint8, high - low, start + low).copy().view(dtype).reshape(shape)
+        elif high - low > arrays.limit():
+            found = data.mapped(dtype, start + low, tuple(shape))
         else:
-            out[name] = data[start + low : start + high].view(dtype).reshape(shape)
+            found = data[start + low : start + high].view(dtype).reshape(shape)
+        out[name] = found
     return out
 
 

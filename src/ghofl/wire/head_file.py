@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_safetensors
 
 from ghofl import files
-from ghofl.compute.arrays import limit
 from ghofl.errors import MessageError, RecipeError
 from ghofl.files import FileBytes
 from ghofl.names import is_hex, shorten
@@ -89,9 +86,9 @@ class HeadFile:
         try:
             recipe = Recipe.from_toml(str(header["recipe_toml"]))
             check_fingerprint(header, recipe)
-            arrays = load_safetensors(data) if isinstance(data, bytes) else load_arrays(data, MAX_HEADER)
-        except (SafetensorError, RecipeError) as error:
+        except RecipeError as error:
             raise damage(error) from None
+        arrays = load_arrays(data, MAX_HEADER)
         head, options, sites, rows = header["head"], header["options"], header["sites"], header["rows"]
         total = header.get("total_sha256", "")
         is_known = (total == "" or is_hex(total, 64)) and isinstance(head, str) and NAME.fullmatch(head)
@@ -111,7 +108,7 @@ class HeadFile:
     def read(cls, path: str | Path) -> "HeadFile":
         """What a file says; arrays that are too large for memory stay in it, so leave it in its place."""
         with FileBytes(path) as data:
-            return cls.from_bytes(data if len(data) > limit() else bytes(data[:]))
+            return cls.from_bytes(data)
 
 
 def damage(error: Exception) -> MessageError:
