@@ -6,6 +6,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,10 +61,16 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_handlecrashitem(crashitem: str) -> None:
-    """pytest-xdist gives the tests of a file to another process where theirs ended, and begins with the one that ended it."""
+def pytest_handlecrashitem(crashitem: str, sched: Any) -> None:
+    """pytest-xdist gives the tests of a file to another process where theirs ended, and begins with the one that ended it.
+
+    It also queues every file that the ended process had done. One of them would be handed out instead of tests, and whoever
+    gets it waits for ever.
+    """
     _crashed(crashitem).parent.mkdir(exist_ok=True)
     _crashed(crashitem).touch()
+    for done in [scope for scope, tests in sched.workqueue.items() if all(tests.values())]:
+        del sched.workqueue[done]
 
 
 def _crashed(name: str) -> Path:

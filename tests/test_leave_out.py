@@ -33,6 +33,7 @@ def recipes_for(name):
 
 
 @pytest.mark.parametrize("name", [*sorted(HEADS), "best"])
+@pytest.mark.filterwarnings("ignore::ghofl.errors.CalibrationWarning")  # of means alone
 def test_all_sites_together_are_cross_validation_on_the_pooled_rows(name, rng):
     """The folds of the pooled rows are the pairs (site, fold): probabilities to the bit, and so the predictions."""
     x, y = blobs(rng, rows=90, spread=1.0)

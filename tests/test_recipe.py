@@ -39,7 +39,7 @@ def recipes(draw):
         else None,
         lift=Lift(dim=draw(st.integers(1, 99)), shift=draw(st.integers(0, 9))) if space == "lift" else None,
         privacy=Privacy(radius=draw(st.floats(0.1, 9)), min_count=draw(st.integers(0, 9))),
-        limits=Limits(max_rows=draw(st.none() | st.integers(1, 2**40))),
+        limits=Limits(max_rows=draw(st.none() | st.integers(1, 2**20))),
     )
 
 

@@ -128,7 +128,7 @@ def message(
     --------
     >>> recipe = Recipe(classes=("cat", "dog"), encoder=Encoder(dim=2))
     >>> message(recipe, "north", [[0.5, 1.0], [2.0, 0.0]], ["cat", "dog"])
-    <Message: site north; rows 2; classes 2; features 2; holds N A B; recipe 637afec858c9…>
+    <Message: site north; rows 2; classes 2; features 2; holds N A B; recipe cbfee816664e…>
     """
     if not isinstance(recipe, Recipe):
         raise RecipeError(
