@@ -10,6 +10,8 @@ import socket
 import sys
 from pathlib import Path
 
+import pytest
+
 from deadlines import Process, descendants, run, until
 
 BIN = Path(sys.executable).parent
@@ -229,6 +231,13 @@ def command_line(pid):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
     except OSError:
         return b""
+
+
+# Alembic, which makes the tables of a SuperLink's database, splits its folder at spaces, and so does Ray the command of a worker.
+NO_SPACES = pytest.mark.skipif(
+    " " in sys.prefix,
+    reason=f"Flower and Ray do not work from {sys.prefix}, whose path has a space; check out elsewhere",
+)
 
 
 def available():

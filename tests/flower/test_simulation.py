@@ -10,10 +10,11 @@ from ghofl.classifier import HeadSpec
 from ghofl.flower.new import write_app
 from ghofl.simulation import partition
 from ghofl.simulation.simulate import Dataset, simulate
-from processes import Deployment, available
+from processes import NO_SPACES, Deployment, available
 from sites import PLAIN, SECURE
 
 pytestmark = [
+    NO_SPACES,
     pytest.mark.slow,
     pytest.mark.seconds(600),
     pytest.mark.skipif(not available(), reason="needs flwr and /proc: pip install 'ghofl[flower-simulation]' on Linux"),

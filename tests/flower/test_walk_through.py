@@ -16,7 +16,7 @@ from deadlines import run
 from federations import blobs
 from ghofl.custody.policy import Policy
 from ghofl.simulation import partition
-from processes import Deployment, available, certificates, free_port, key_pair
+from processes import NO_SPACES, Deployment, available, certificates, free_port, key_pair
 
 DOCS = Path(__file__).parents[2] / "docs"
 CLIENTS = "how-to-simulate.md#A thousand clients on a laptop"
@@ -111,6 +111,7 @@ class Followed(Deployment):
 
 @pytest.mark.slow
 @needs_processes
+@NO_SPACES
 def test_the_thousand_clients_page_works_as_written(tmp_path):
     pytest.importorskip("ray", exc_type=ImportError)
     page = CLIENTS
@@ -134,6 +135,7 @@ def test_the_thousand_clients_page_works_as_written(tmp_path):
 
 @pytest.mark.slow
 @needs_processes
+@NO_SPACES
 def test_the_hospitals_page_works_as_written_on_one_machine(tmp_path):
     page, names = "how-to-hospitals.md", ("north", "south", "west")
     there = Followed(tmp_path / "d", page, "server.example.org:8000")

@@ -123,6 +123,7 @@ def check_same(whole: Message) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(" " in sys.prefix, reason=f"Ray starts no workers from {sys.prefix}, whose path has a space")
 @pytest.mark.filterwarnings("ignore")
 def test_the_example_on_ray_gives_the_message_of_one_process(whole, tmp_path, monkeypatch):
     ray = pytest.importorskip("ray")
