@@ -1,4 +1,6 @@
+import os
 import signal
+import sys
 import threading
 import time
 import warnings
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
+from deadlines import run
 from federations import integer_rows
 from ghofl import HEADS, Encoder, Features, Gaussians, Grid, Layout, Lift, Moments, Projection, Recipe
 from ghofl.compute import threads as compute_threads
@@ -154,3 +157,17 @@ def test_ctrl_c_waits_for_the_other_threads_and_gives_the_blas_its_threads_back(
             compute_threads.parallel_for(work, range(2))
         assert len(written) == 1
         assert [library.num_threads for library in libraries] == before
+
+
+TOGETHER = """
+import threading
+from ghofl.compute.threads import parallel_for
+together = threading.Barrier(2)
+parallel_for(lambda _: together.wait(10), range(2))
+"""
+
+
+@pytest.mark.skipif(os.cpu_count() == 1, reason="the BLAS of a single core has one thread")
+def test_threads_work_together_where_the_blas_has_several():
+    """They were counted once under a limit of one, and every product ran alone."""
+    run(sys.executable, "-c", TOGETHER, env={**os.environ, "OPENBLAS_NUM_THREADS": "2"})

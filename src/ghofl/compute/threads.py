@@ -95,9 +95,10 @@ def _share_out(work: Callable[[T], object], pieces: list[T]) -> None:
             done.set()
 
     others: list[threading.Event] = []
+    helpers = min(blas_threads(), len(pieces)) - 1  # before the limit, under which the BLAS says that it has one
     with _blas().limit(limits=1):
         try:
-            for _ in range(min(blas_threads(), len(pieces)) - 1):
+            for _ in range(helpers):
                 done = threading.Event()
                 # Each thread sees the caller's context: numpy keeps its handling of a division by zero there.
                 threading.Thread(target=copy_context().run, args=(take_apart, done), daemon=True).start()
