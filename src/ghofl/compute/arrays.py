@@ -22,6 +22,7 @@ from ghofl.shapes import Shaped
 
 LIMIT = "GHOFL_ARRAY_BYTES"
 PIECE = 2**24  # bytes of a mapped array that are worked on at a time, where single rows are smaller
+AROUND = 2**21  # bytes: with an entry the system brings in what lies around it, also before it
 CONTAINER = Path("/sys/fs/cgroup/memory.max")  # what a container may have
 
 
@@ -90,7 +91,7 @@ def evict(array: np.ndarray) -> None:
     if mapped is None or not array.flags.c_contiguous or not hasattr(mmap, "MADV_DONTNEED"):
         return
     first = np.frombuffer(mapped, dtype=np.uint8).ctypes.data
-    start = (array.ctypes.data - first) // mmap.PAGESIZE * mmap.PAGESIZE
+    start = (array.ctypes.data - first) // AROUND * AROUND
     mapped.madvise(mmap.MADV_DONTNEED, start, array.ctypes.data - first + array.nbytes - start)
 
 
