@@ -18,7 +18,7 @@ test test-quick: export OPENBLAS_NUM_THREADS = 1
 test test-quick: export OMP_NUM_THREADS = 1
 test test-quick: export PYTHONDONTWRITEBYTECODE =
 test: .venv/.dev
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(PARTS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(PARTS)
 
 # What to run while working, in under two minutes on two cores: laws with a third of their examples, and without tests that
 # take seconds each, real data, and the encoders and benchmarks, whose libraries each process would take longer to import

@@ -1,12 +1,8 @@
 """For the tests of the package, of its examples in docstrings and of the benchmarks: real data, and an end to what hangs."""
 
-import hashlib
 import os
-import tempfile
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,8 +10,6 @@ from deadlines import in_time
 
 DATA = Path(os.environ.get("GHOFL_DATA") or Path(__file__).parents[1] / "shared" / "data").absolute()
 SECONDS = 300  # for each of a test's preparation, the test itself and its end
-# Where all processes of a run see which tests have ended theirs; made by the first one that does.
-os.environ.setdefault("GHOFL_CRASHED_TESTS", str(Path(tempfile.gettempdir()) / f"ghofl-crashed-{uuid.uuid4().hex}"))
 
 
 @pytest.fixture(scope="session")
@@ -45,8 +39,6 @@ def _ends(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    if _crashed(item.nodeid).exists():
-        pytest.fail("it ended its process when it ran first, and is not run again")
     return (yield from _ends(item))
 
 
@@ -58,20 +50,3 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     return (yield from _ends(item))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_handlecrashitem(crashitem: str, sched: Any) -> None:
-    """pytest-xdist gives the tests of a file to another process where theirs ended, and begins with the one that ended it.
-
-    It also queues every file that the ended process had done. One of them would be handed out instead of tests, and whoever
-    gets it waits for ever.
-    """
-    _crashed(crashitem).parent.mkdir(exist_ok=True)
-    _crashed(crashitem).touch()
-    for done in [scope for scope, tests in sched.workqueue.items() if all(tests.values())]:
-        del sched.workqueue[done]
-
-
-def _crashed(name: str) -> Path:
-    return Path(os.environ["GHOFL_CRASHED_TESTS"]) / hashlib.sha256(name.encode()).hexdigest()[:16]

@@ -50,6 +50,25 @@ def test_a_test_that_hangs_is_ended_with_a_trace_and_the_run_goes_on(tmp_path, p
     assert "time.sleep(1000)" in done.stdout
 
 
+@pytest.mark.slow
+def test_a_run_ends_when_a_test_has_ended_its_process(tmp_path):
+    """With another process in its place, pytest-xdist waits for ever where files are not split; `make test` gives it none."""
+    assert "--max-worker-restart 0" in (ROOT / "Makefile").read_text()
+    shutil.copy(ROOT / "conftest.py", tmp_path)
+    shutil.copy(deadlines.__file__, tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
+    for name in range(12):
+        ends = "\ndef test_ends():\n    import os\n    os._exit(3)\n" if name == 8 else ""
+        several = (
+            f"@pytest.mark.parametrize('n', range({1 if name < 8 else 4}))\ndef test_passes(n):\n    time.sleep(0.02)\n"
+        )
+        (tmp_path / f"test_{name:02}.py").write_text(f"import time\nimport pytest\n{several}{ends}")
+    words = ("-m", "pytest", "-p", "no:cacheprovider", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+    done = run(sys.executable, *words, "--max-worker-restart", "0", cwd=tmp_path, code=1)
+    assert "crashed and worker restarting disabled" in done.stdout
+    assert "crashed while running 'test_08.py::test_ends'" in done.stdout
+
+
 STAYS = "import subprocess, sys, time; print('begun', flush=True); "
 GRANDCHILD = STAYS + "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)']); "
 
