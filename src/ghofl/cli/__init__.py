@@ -127,8 +127,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
 SYNONYMS = {
     "aggregate": "sum", "check": "flower check", "encode": "embed", "fit": "head", "forget": "subtract", "help": "--help",
     "init": "recipe", "log": "ledger", "merge": "sum", "new": "recipe", "noise": "release", "run": "flower",
-    "score": "evaluate", "send": "moments", "serve": "export", "show": "inspect", "start": "demo", "sweep": "simulate", "test": "evaluate",
-    "train": "head", "unlearn": "subtract", "version": "--version",
+    "score": "evaluate", "send": "moments", "serve": "export", "show": "inspect", "start": "demo", "sweep": "simulate",
+    "test": "evaluate", "train": "head", "unlearn": "subtract", "version": "--version",
 }  # fmt: skip
 PLACES = {name: place for commands in COMMANDS.values() for name, (place, _) in commands.items()}
 
